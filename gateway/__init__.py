@@ -1,0 +1,1 @@
+"""The running service between the raw and the processing topics."""
