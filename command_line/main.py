@@ -3,12 +3,18 @@
 import typer
 
 from command_line import topics
+from command_line.demo import demo
+from command_line.job import job
 from command_line.kafka import kafka
 from command_line.run import run
+from command_line.verify import verify
 
 app = typer.Typer(name="spillway", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command()(demo)
 app.command()(run)
+app.command()(job)
 app.add_typer(topics.app, name="topics")
+app.command()(verify)
 app.command()(kafka)
 
 
@@ -19,3 +25,7 @@ def spillway() -> None:
 
 def main() -> None:
     app()
+
+
+if __name__ == "__main__":
+    main()

@@ -15,16 +15,20 @@ class BatchOverhead:
         self._batch = -1
         self._started = 0.0
         self._busy: dict[int, float] = {}  # by task of the newest batch
+        self._due: float | None = None  # when the newest batch would have started without overhead
         self._seen: deque[float] = deque(maxlen=memory)
 
     def started(self, *, run: str, batch: int, at: float) -> None:
+        """A task of a batch began; the earliest of a batch counts, and is known when the next one begins."""
         if run == self._run and batch == self._batch:
             self._started = min(self._started, at)
             return
-        if run == self._run and batch == self._batch + 1 and self._busy:
-            self._seen.append(max(0.0, at - self._started - max(self._busy.values())))
-        elif run == self._run and batch < self._batch:
+        if run == self._run and batch < self._batch:
             return
+        if self._due is not None:
+            self._seen.append(max(0.0, self._started - self._due))
+        follows = run == self._run and batch == self._batch + 1 and self._busy
+        self._due = self._started + max(self._busy.values()) if follows else None
         self._run, self._batch, self._started, self._busy = run, batch, at, {}
 
     def worked(self, *, run: str, batch: int, task: int, busy: float) -> None:

@@ -77,6 +77,7 @@ class Governor(Generic[Key]):
         self._headroom = Headroom()
         self._rates: dict[Key, float] = {}  # records per second, by partition, fading
         self._at: float | None = None
+        self._silent = 0.0  # saturated seconds since the engine was last heard
         self._heard: float | None = None  # when feedback last came, or was not owed
 
     def step(self, now: float, partitions: Mapping[Key, PartitionPeriod], engine: EnginePeriod) -> dict[Key, Budget]:
@@ -113,7 +114,12 @@ class Governor(Generic[Key]):
         self._headroom.engine(engine.slots)
         near = outstanding * cost / self._headroom.value > _SATURATED * self._settings.set_point
         if outstanding > 0 and (shed > 0 or near):
-            self._headroom.observe(busy=engine.busy, period=period)
+            self._silent += period
+            if engine.heard:  # a batch's overhead counts; an engine that has died says nothing about its speed
+                self._headroom.observe(busy=engine.busy, period=self._silent)
+                self._silent = 0.0
+        else:
+            self._silent = 0.0
         return Observation(
             period=period,
             arrived=sum(seen.arrived for seen in partitions.values()),
@@ -132,6 +138,7 @@ class Governor(Generic[Key]):
         if engine.heard or not outstanding or self._heard is None:
             self._heard = now
         if now - self._heard > self._settings.hold:
+            self._silent = 0.0
             return self._degraded()
         if self._cost.value is None:
             return cold_start(self._settings.initial_records, self._settings.period)

@@ -23,6 +23,8 @@ from gateway.settings import Settings
 from gateway.topic_plan import ClusterState, Configure, Create, Grow, Plan, TopicState
 
 ANSWER_SECONDS = 10.0
+_PROPAGATION_S = 0.3
+_PAUSE_S = 0.05
 
 _Result = TypeVar("_Result")
 _Change = Create | Grow | Configure
@@ -69,16 +71,11 @@ class Cluster:
     def describe(self, names: Iterable[str]) -> ClusterState:
         """The state of those of ``names`` that exist; raises ClusterError where the cluster does not tell."""
         wanted = list(dict.fromkeys(names))
-        found: dict[str, int] = {}
-        replication: dict[str, int] = {}
-        answers = self._ask(lambda: self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._wait))
-        for name in wanted:
-            try:
-                description = self._result(answers[name], f"describe topic {name}")
-            except _NoSuchTopic:
-                continue
-            found[name] = len(description.partitions)
-            replication[name] = min((len(part.replicas) for part in description.partitions), default=0)
+        found = self._shapes(wanted)
+        absent = [name for name in wanted if name not in found]
+        if absent:  # a topic made a moment ago may not have reached this broker: one more look
+            time.sleep(_PROPAGATION_S)
+            found |= self._shapes(absent)
         resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in found}
         configs: dict[str, dict[str, str]] = {}
         if resources:
@@ -90,10 +87,24 @@ class Cluster:
                 configs[name] = {key: entry.value for key, entry in entries.items() if entry.value is not None}
         return ClusterState(
             topics={
-                name: TopicState(partitions=found[name], replication=replication[name], configs=configs[name])
-                for name in found
+                name: TopicState(partitions=partitions, replication=copies, configs=configs[name])
+                for name, (partitions, copies) in found.items()
             }
         )
+
+    def _shapes(self, names: list[str]) -> dict[str, tuple[int, int]]:
+        """Partitions and replication factor of those that exist."""
+        found: dict[str, tuple[int, int]] = {}
+        if not names:
+            return found
+        answers = self._ask(lambda: self._admin.describe_topics(TopicCollection(names), request_timeout=self._wait))
+        for name in names:
+            try:
+                parts = self._result(answers[name], f"describe topic {name}").partitions
+            except _NoSuchTopic:
+                continue
+            found[name] = len(parts), min((len(part.replicas) for part in parts), default=0)
+        return found
 
     def apply(self, plan: Plan) -> Applied:
         """Carries out what the plan creates, grows and configures; a second time changes nothing."""
@@ -121,6 +132,7 @@ class Cluster:
                     {KafkaError.TOPIC_ALREADY_EXISTS},
                     f"create topic {created.topic}",
                 )
+            self._await({item.topic: 1 for item in done})
         if plan.grow:
             now = self.describe(item.topic for item in plan.grow).topics
             missing = [item for item in plan.grow if item.topic not in now or now[item.topic].partitions < item.to]
@@ -130,6 +142,7 @@ class Cluster:
                 answers = self._ask(lambda: self._admin.create_partitions(more, request_timeout=3 * self._wait))
                 for grown in missing:
                     settle([grown], answers[grown.topic], set(), f"add partitions to topic {grown.topic}")
+                self._await({item.topic: item.to for item in missing if item in done})
         by_topic: dict[str, list[Configure]] = {}
         for change in plan.configure:
             by_topic.setdefault(change.topic, []).append(change)
@@ -141,6 +154,15 @@ class Cluster:
             for name, resource in resources.items():
                 settle(by_topic[name], answers[resource], set(), f"configure topic {name}")
         return Applied(done=tuple(done), failed=tuple(failed))
+
+    def _await(self, partitions: Mapping[str, int]) -> None:
+        """Until the brokers tell of what the controller has made, so that a check right after sees it."""
+        until = time.monotonic() + self._wait
+        while time.monotonic() < until:
+            found = self._shapes(list(partitions))
+            if all(name in found and found[name][0] >= count for name, count in partitions.items()):
+                return
+            time.sleep(_PAUSE_S)
 
     def _ask(self, request: Callable[[], Any]) -> Any:
         try:
@@ -160,12 +182,16 @@ class Cluster:
                 raise _NoSuchTopic(f"cannot {what}: there is no such topic") from None
             raise ClusterError(self._explain(error, what)) from None
         except TimeoutError:
-            raise ClusterError(unreachable(self._servers, self._wait, self._troubles)) from None
+            raise ClusterError(self._unreachable()) from None
 
     def _explain(self, error: KafkaException, what: str) -> str:
         if error.args[0].code() in _SILENT:
-            return unreachable(self._servers, self._wait, self._troubles)
+            return self._unreachable()
         return explain(error, what)
+
+    def _unreachable(self) -> str:
+        self._admin.poll(0)  # hands over what librdkafka has met meanwhile
+        return unreachable(self._servers, self._wait, self._troubles)
 
 
 class _NoSuchTopic(ClusterError):
@@ -214,7 +240,7 @@ def patiently(request: Callable[[], _Result], *, seconds: float = ANSWER_SECONDS
         except KafkaException as error:
             if error.args[0].code() not in _PASSING or time.monotonic() > until:
                 raise
-            time.sleep(0.05)
+            time.sleep(_PAUSE_S)
 
 
 def _altered(topic: str, changes: Iterable[Configure]) -> ConfigResource:

@@ -30,7 +30,6 @@ class ControlPlane:
         self.refused: dict[str, int] = {}
         self._consumer = Consumer(
             {
-                "fetch.wait.max.ms": 20,
                 "reconnect.backoff.max.ms": 2_000,
                 "auto.offset.reset": "earliest",
                 **settings.client_properties(),

@@ -131,7 +131,6 @@ def consumer_properties(settings: Settings, on_error: Any) -> dict[str, Any]:
         "session.timeout.ms": int(settings.kafka.session_timeout_seconds * 1000),
         "heartbeat.interval.ms": max(100, int(settings.kafka.session_timeout_seconds * 1000 / 4)),
         "auto.offset.reset": "earliest",
-        "fetch.wait.max.ms": 20,
         "queued.max.messages.kbytes": 65_536,
         "isolation.level": "read_committed",
         "reconnect.backoff.max.ms": 2_000,

@@ -1,0 +1,1 @@
+"""The job side of Spillway: time an operator per record, tell the gateways, and the reference Spark job."""
