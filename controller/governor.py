@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from controller.batch_overhead import slot_share
+from controller.batch_model import slot_share
 from controller.budget import UNLIMITED, Budget, Reason
 from controller.cost import MeanCost
 from controller.headroom import Headroom
@@ -20,9 +20,8 @@ from controller.share import split
 Key = TypeVar("Key", bound=Hashable)
 
 _SATURATED = 0.75  # of the set point: a backlog above it means that the engine works as fast as it can
-# A law that regulates growth sheds at the swings of a micro-batch engine's queue even when it is short. Below
-# this share of the set point the guard alone is enough: it knows the backlog, and stops it in time.
-_EASY = 0.6
+# The model says what the engine could do at the set point; what it did lately bounds how far that is believed.
+_BELIEVED = 1.25
 _NEWEST = 0.5  # weight of the newest period in a partition's offered load
 
 
@@ -65,6 +64,7 @@ class EnginePeriod:
     busy: float
     slots: int
     overhead: float | None  # of a batch, seconds; None while unknown
+    parallelism: float | None  # slots that batches keep busy; None while unknown
 
 
 class Governor(Generic[Key]):
@@ -75,6 +75,7 @@ class Governor(Generic[Key]):
         self._law = law  # None: pass everything through
         self._cost = MeanCost()
         self._headroom = Headroom()
+        self.seen: Observation | None = None  # what the law was last told; None while it was not asked
         self._rates: dict[Key, float] = {}  # records per second, by partition, fading
         self._at: float | None = None
         self._silent = 0.0  # saturated seconds since the engine was last heard
@@ -89,20 +90,24 @@ class Governor(Generic[Key]):
         self._cost.observe(busy=engine.busy, count=engine.worked, elapsed=period)
 
         outstanding = sum(seen.outstanding for seen in partitions.values())
+        cost = self._cost.value or 0.0
+        offered = {key: self._rates[key] * cost for key in partitions}
         budget = self._without_law(now, outstanding, engine)
         slot_limit = UNLIMITED
+        self.seen = None
         if budget is None:
             assert self._law is not None
-            seen = self._observe(period, partitions, outstanding, engine)
+            seen = self.seen = self._observe(period, partitions, outstanding, engine)
             # The law regulates the mean of the backlog, the guard bounds its peak: during a batch's
             # overhead nothing is finished, so the backlog swings by half of what arrives meanwhile.
             peak = self._settings.set_point + (engine.overhead or 0.0) / 2
             budget = replace(self._law.step(seen), limit=peak * seen.headroom)
-            if self._settings.guarded and outstanding * seen.cost < _EASY * seen.set_point * seen.headroom:
+            share = slot_share(engine.overhead, seen.set_point)
+            slot_limit = peak * share
+            fits = sum(offered.values()) <= share * engine.slots and max(offered.values(), default=0.0) <= share
+            # A law that regulates growth sheds at the swings of a micro-batch engine's queue even while all fits.
+            if self._settings.guarded and fits and seen.backlog < seen.set_point:
                 budget = replace(budget, rate=UNLIMITED, reason=Reason.ON_TARGET)
-            slot_limit = peak * slot_share(engine.overhead, self._settings.set_point)
-        cost = budget.cost or 0.0
-        offered = {key: self._rates[key] * cost for key in partitions}
         return split(budget, offered, slot_limit=slot_limit, guarded=self._settings.guarded)
 
     def _observe(
@@ -127,9 +132,19 @@ class Governor(Generic[Key]):
             finished=engine.finished,
             outstanding=outstanding,
             cost=cost,
-            headroom=self._settings.headroom or self._headroom.value,
+            headroom=self._settings.headroom or self._measured_headroom(engine),
             set_point=self._settings.set_point,
         )
+
+    def _measured_headroom(self, engine: EnginePeriod) -> float:
+        """What the engine can do *at the set point*: longer batches spend less of their time on overhead, so the
+        rate that it reaches now, with a shorter queue, would underrate it and keep the queue short for ever.
+        """
+        lately = self._headroom.value
+        if engine.parallelism is None:
+            return lately
+        model = engine.parallelism * slot_share(engine.overhead, self._settings.set_point)
+        return min(model, _BELIEVED * lately)
 
     def _without_law(self, now: float, outstanding: int, engine: EnginePeriod) -> Budget | None:
         """The budget where no law can give one; None when the law can."""

@@ -13,7 +13,7 @@ PRIOR_SHARE = 0.8  # of the slots, before anything was measured
 class Headroom:
     """An exponentially fading mean of busy seconds per second over saturated periods."""
 
-    def __init__(self, *, memory: float = 6.0, prior_weight: float = 1.0) -> None:
+    def __init__(self, *, memory: float = 4.0, prior_weight: float = 1.0) -> None:
         self._memory = memory
         self._prior_weight = prior_weight  # seconds of observation that the prior is worth
         self._slots = 0

@@ -27,3 +27,8 @@ class Observation:
     @property
     def completion_rate(self) -> float:
         return self.finished / self.period
+
+    @property
+    def backlog(self) -> float:
+        """Seconds that the outstanding work takes."""
+        return self.outstanding * self.cost / self.headroom

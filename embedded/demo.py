@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def _run_once(name: str, plan: DemoPlan, servers: str, *, folder: Path, say: Say
             say(f"{name} shedding: warming up …")
             _warm_up(plan, pipeline)
             before = _sums(watch)
-            _play(name, plan, pipeline, watch, show)
+            overheads = _play(name, plan, pipeline, watch, show)
             after = _sums(watch)
         finally:
             watch.close()
@@ -123,7 +124,7 @@ def _run_once(name: str, plan: DemoPlan, servers: str, *, folder: Path, say: Say
         verification=verify(pipeline.settings),
         surge_results_per_s=surge.results_per_s,
         surge_rate=surge.rate,
-        overhead_s=watch.feedback.overhead.value,
+        overhead_s=median(overheads) if overheads else watch.feedback.batches.overhead,
         cost_s=busy / worked if worked else plan.cost_s,
         slots=watch.feedback.slots or plan.slots,
         feedback_p50_s=quantile({index: count for index, count in responses.items() if count > 0}, 0.5),
@@ -140,21 +141,18 @@ def _warm_up(plan: DemoPlan, pipeline: Pipeline) -> None:
     wait_until(pipeline.drained, within=120, what="the warm-up's records were not worked through")
 
 
-def _play(name: str, plan: DemoPlan, pipeline: Pipeline, watch: Watch, show: Show) -> None:
+def _play(name: str, plan: DemoPlan, pipeline: Pipeline, watch: Watch, show: Show) -> list[float]:
+    """Play the load until every record of it is dealt with; the batch overheads seen while it surged."""
+    overheads: list[float] = []
     load = pipeline.start_load(*_load_arguments(plan))
     began = time.monotonic()
     patience = plan.seconds * (_SURGE + 2) + 60  # without shedding the surge's backlog is worked off afterwards
     while True:
         elapsed = time.monotonic() - began
-        show(
-            Moment(
-                run=name,
-                phase=phase_at(elapsed, plan) if load.alive() else "draining",
-                elapsed_s=elapsed,
-                total_s=plan.seconds,
-                glance=watch.glance(),
-            )
-        )
+        phase = phase_at(elapsed, plan) if load.alive() else "draining"
+        show(Moment(run=name, phase=phase, elapsed_s=elapsed, total_s=plan.seconds, glance=watch.glance()))
+        if phase in ("surge", "trace") and (overhead := watch.feedback.batches.overhead) is not None:
+            overheads.append(overhead)
         pipeline.check_processes()
         if not load.alive() and pipeline.drained():
             break
@@ -163,6 +161,7 @@ def _play(name: str, plan: DemoPlan, pipeline: Pipeline, watch: Watch, show: Sho
         time.sleep(0.25)
     if code := load.wait(10):
         raise EmbeddedError(f"the load generator ended with {code}: {load.tail(1)}")
+    return overheads
 
 
 def _load_arguments(plan: DemoPlan) -> list[str]:

@@ -75,7 +75,7 @@ def partitions_of(producer: Producer, topic: str, brokers: str) -> int:
 
 def make_producer(brokers: str, properties: Mapping[str, Any] | None = None) -> Producer:
     """acks=1: the load must not be slowed by replication, and what raw does not hold was never offered."""
-    defaults = {"acks": 1, "linger.ms": 2, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
+    defaults = {"acks": 1, "linger.ms": 20, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
     return quiet_client(Producer, {"bootstrap.servers": brokers, **defaults, **(properties or {})})
 
 

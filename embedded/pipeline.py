@@ -19,6 +19,8 @@ from gateway.cluster import Cluster
 from gateway.settings import Settings
 from gateway.topic_plan import names, plan
 
+# A driver that lives for minutes never earns back what the optimising compiler takes on two cores.
+_SHORT_LIVED_JVM = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _STARTS_WITHIN = 180.0  # seconds; Spark on a busy machine takes its time
 
 
@@ -50,6 +52,7 @@ class Pipeline:
         self.raw, self.processing, self.result = f"{name}.raw", f"{name}.processing", f"{name}.result"
         self.job: Child | None = None
         self.gateways: list[Child] = []
+        self.log_level = "info"
         folder.mkdir(parents=True, exist_ok=True)
         tree = {
             "pipeline": name,
@@ -72,6 +75,10 @@ class Pipeline:
         wanted = [NewTopic(topic, partitions, config=by_broker) for topic in (self.raw, self.result)]
         for answer in admin.create_topics(wanted).values():
             answer.result(30)
+        self.apply_topics()
+
+    def apply_topics(self) -> None:
+        """As `spillway topics apply`: again after the raw topic's configuration has changed."""
         cluster = Cluster(self.settings)
         applied = cluster.apply(plan(self.settings, cluster.describe(names(self.settings))))
         if applied.failed:
@@ -83,7 +90,8 @@ class Pipeline:
         costs = [part for name, cost in self.job_plan.cost_s.items() for part in ("--cost", f"{name}={cost:g}")]
         command = [sys.executable, "-m", "spark_job", "--bootstrap-servers", self.settings.kafka.bootstrap_servers]
         command += ["--pipeline", self.name, "--topics", self.processing, "--result", self.result]
-        command += ["--master", f"local[{self.job_plan.slots}]", "--jars", jars, *costs, *self.job_plan.arguments]
+        command += ["--master", f"local[{self.job_plan.slots}]", "--jars", jars]
+        command += ["--conf", _SHORT_LIVED_JVM, *costs, *self.job_plan.arguments]
         self.job = Child.start(command, self.folder / "job.log", env=_environment(), name="Spark job", grace=15)
         return self.job
 
@@ -95,7 +103,7 @@ class Pipeline:
         """Start one more gateway; ``variables`` are settings as environment variables."""
         number = len(self.gateways) + 1
         child = Child.start(
-            [sys.executable, "-m", "command_line.main", "run", "--config", self.config],
+            [sys.executable, "-m", "command_line.main", "run", "--config", self.config, "--log-level", self.log_level],
             self.folder / f"gateway-{number}.log",
             env=_environment() | {"SPILLWAY_REPLICA": f"gateway-{number}"} | variables,
             name=f"gateway {number}",

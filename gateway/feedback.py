@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from controller.batch_overhead import BatchOverhead
+from controller.batch_model import BatchModel
 from controller.finished import Finished
 from gateway.transport import TopicPartition
 from protocol.messages import BatchStarted, Progress
@@ -15,7 +15,7 @@ class Feedback:
     def __init__(self, processing_topics: set[str]) -> None:
         self._topics = processing_topics
         self._finished: dict[TopicPartition, Finished] = {}
-        self.overhead = BatchOverhead()
+        self.batches = BatchModel()
         self.slots = 0
         self.finished = 0  # tuples, each once
         self.worked = 0  # tuples, repeated work included
@@ -32,7 +32,7 @@ class Feedback:
         self.messages += 1
         self.slots = message.slots
         if isinstance(message, BatchStarted):
-            self.overhead.started(run=message.run, batch=message.batch, at=message.started_s)
+            self.batches.started(run=message.run, batch=message.batch, at=message.started_s)
             return
         source = TopicPartition(message.topic, message.partition)
         news = self._finished.setdefault(source, Finished()).report(
@@ -44,7 +44,7 @@ class Feedback:
             count=message.count,
             busy=message.busy_s,
         )
-        self.overhead.worked(run=message.run, batch=message.batch, task=message.task, busy=message.busy_s)
+        self.batches.worked(run=message.run, batch=message.batch, task=message.task, busy=message.busy_s)
         self.finished += news.finished
         self.worked += news.worked
         self.busy += news.busy

@@ -44,10 +44,13 @@ class Leader:
     def step(self, now: float) -> Mapping[TopicPartition, Budget]:
         """The budgets from ``now`` (monotonic seconds) on."""
         partitions = {source: self._period(source) for source in self._latest}
-        budgets = self._governor.step(now, partitions, self._engine_period())
-        for budget in budgets.values():
-            self._say(budget)
-            break
+        engine = self._engine_period()
+        budgets = self._governor.step(now, partitions, engine)
+        if budgets:
+            self._say(next(iter(budgets.values())))
+        if log.isEnabledFor(logging.DEBUG):
+            rate, limit = (sum(getattr(b, name) for b in budgets.values()) for name in ("rate", "limit"))
+            log.debug("%s, %s, rate %.2f, limit %.2f", self._governor.seen, engine, rate, limit)
         return budgets
 
     def _period(self, source: TopicPartition) -> PartitionPeriod:
@@ -74,7 +77,8 @@ class Leader:
             worked=int(worked),
             busy=busy,
             slots=self._feedback.slots,
-            overhead=self._feedback.overhead.value,
+            overhead=self._feedback.batches.overhead,
+            parallelism=self._feedback.batches.parallelism,
         )
 
     def _say(self, budget: Budget) -> None:

@@ -6,10 +6,11 @@ import time
 from types import FrameType
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from gateway.budgets import to_message
+from gateway.cluster import quiet_client, unreachable
 from gateway.control_plane import ControlPlane, PlaneMessage
 from gateway.errors import ClusterError
 from gateway.feedback import Feedback
@@ -112,7 +113,7 @@ class Service:
         finished = self._feedback.finished_of(processing)
         if finished is None:
             return 0, 0  # no job has ever reported: nothing is known to be waiting
-        consumer = Consumer({**self._settings.client_properties(), "group.id": "unused", "enable.auto.commit": False})
+        consumer = quiet_client(Consumer, {**self._settings.client_properties(), "group.id": "unused"})
         try:
             low, high = consumer.get_watermark_offsets(
                 KafkaTopicPartition(processing.topic, processing.partition), timeout=_ANSWER_WITHIN
@@ -130,18 +131,12 @@ class Service:
 
 def check_cluster(settings: Settings) -> int:
     """The number of raw partitions; raises ClusterError with the fix where something is missing."""
-    problems: list[str] = []
-    probe = Consumer(
-        {**settings.client_properties(), "group.id": "unused", "error_cb": lambda error: problems.append(error.str())},
-        logger=logging.getLogger("gateway.probe"),
-    )
+    troubles: list[KafkaError] = []
+    probe = quiet_client(Consumer, {**settings.client_properties(), "group.id": "unused"}, troubles.append)
     try:
         topics = probe.list_topics(timeout=_ANSWER_WITHIN).topics
-    except KafkaException as error:
-        why = problems[-1] if problems else error.args[0].str()
-        raise ClusterError(
-            f"kafka.bootstrap_servers: no broker answers at {settings.kafka.bootstrap_servers} ({why})"
-        ) from None
+    except KafkaException:
+        raise ClusterError(unreachable(settings.kafka.bootstrap_servers, _ANSWER_WITHIN, troubles)) from None
     finally:
         probe.close()
     total = 0

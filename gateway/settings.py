@@ -69,7 +69,7 @@ class KeySettings(Group):
 
 class ControllerSettings(Group):
     target_seconds: float = Field(2.0, gt=0, description="upper bound for the response time of a record")
-    set_point: float = Field(0.85, gt=0, le=1, description="share of the target that regulating laws aim at")
+    set_point: float = Field(0.8, gt=0, le=1, description="share of the target that regulating laws aim at")
     period_seconds: float = Field(0.5, gt=0, le=60, description="control period")
     load_manager: Literal["ctrl", "none"] = Field("ctrl", description="the law that says when and how much to shed")
     shedder: Literal["random"] = Field("random", description="the law that says what to shed")

@@ -23,7 +23,7 @@ class MicroBatchEngine:
     partitions: int
     overhead: Callable[[], float]  # of the next batch, seconds; may jitter
     now: float = 0.0
-    last_overhead: float | None = None
+    batches: list[tuple[float, dict[int, float]]] = field(default_factory=list)  # start of work, busy by partition
     results: list[Result] = field(default_factory=list)
     _waiting: list[list[tuple[float, float]]] = field(default_factory=list)  # per partition: arrived, cost
     _running: list[tuple[float, float, Result]] = field(default_factory=list)  # finish time, cost, result; sorted
@@ -63,8 +63,8 @@ class MicroBatchEngine:
         return [result for _, _, result in shown], sum(cost for _, cost, _ in shown)
 
     def _start_batch(self, at: float) -> None:
-        self.last_overhead = self.overhead()
-        begins = at + self.last_overhead
+        begins = at + self.overhead()
+        self.batches.append((begins, {p: sum(cost for _, cost in w) for p, w in enumerate(self._waiting) if w}))
         free = [begins] * self.slots
         running: list[tuple[float, float, Result]] = []
         for partition, waiting in enumerate(self._waiting):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.batch import Batch
+from controller.batch_model import BatchModel
 from controller.budget import Budget
 from controller.gate import Actuator, Gate
 from controller.governor import EnginePeriod, Governor, GovernorSettings, PartitionPeriod, cold_start
@@ -54,6 +55,7 @@ def simulate(
     admitted, seen_finished = [0] * count, [0] * count
     arrived_now, admitted_now, shed_now = [0] * count, [0] * count, [0] * count
     finished, busy = 0, 0.0
+    model, modelled = BatchModel(), 0
     fresh: list[Result] = []
     next_feedback, next_step = FEEDBACK, settings.period
     at = 0.0
@@ -92,6 +94,12 @@ def simulate(
             admitted_now[partition] += sum(kept)
             shed_now[partition] += len(records) - sum(kept)
             admitted[partition] += sum(kept)
+        while modelled < len(engine.batches) and engine.batches[modelled][0] <= at:
+            begins, work = engine.batches[modelled]
+            model.started(run="simulated", batch=modelled, at=begins)
+            for partition, seconds in work.items():
+                model.worked(run="simulated", batch=modelled, task=partition, busy=seconds)
+            modelled += 1
         if at >= next_step:
             next_step += settings.period
             periods = {
@@ -109,7 +117,8 @@ def simulate(
                 worked=finished,
                 busy=busy if finished else 0.0,
                 slots=engine.slots,
-                overhead=engine.last_overhead,
+                overhead=model.overhead,
+                parallelism=model.parallelism,
             )
             budgets = governor.step(at, periods, engine_period)
             if finished:

@@ -42,7 +42,7 @@ def instrument(
     feedback: Feedback,
     schema: "str | StructType" = KAFKA_SCHEMA,
     on_error: OnError = "fail",
-    visible_every_s: float = 0.02,
+    visible_every_s: float = 0.05,
 ) -> "DataFrame":
     """Applies ``function`` to each record of Spark's Kafka source, in order, and reports on it.
 

@@ -84,7 +84,7 @@ def start(spark: "SparkSession", settings: JobSettings) -> "StreamingQuery":
                 "kafka.bootstrap.servers": settings.bootstrap_servers,
                 "topic": settings.result,
                 "checkpointLocation": settings.checkpoint,
-                "kafka.linger.ms": "0",
+                "kafka.linger.ms": "10",
                 **_prefixed(settings.kafka),
             }
         )

@@ -28,6 +28,8 @@ RECOMMENDED: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     # Workers, and with them the feedback producers, live on between batches.
     "spark.python.worker.reuse": "true",
+    # Without it the first batch waits for every worker's imports: see spark_job.daemon.
+    "spark.python.daemon.module": "spark_job.daemon",
 }
 
 # Spares work beside the micro-batch; worth measuring one by one on a quiet machine, which was not done.
@@ -35,7 +37,6 @@ QUICK: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.locality.wait": "0",
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.streaming.pollingDelay": "2ms",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.sql.streaming.stopTimeout": "10s",
 }

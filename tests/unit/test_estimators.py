@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.batch_overhead import BatchOverhead, slot_share
+from controller.batch_model import BatchModel, slot_share
 from controller.cost import MeanCost
 from controller.headroom import Headroom
 
@@ -56,23 +56,24 @@ def test_a_stalled_engine_keeps_a_little_headroom() -> None:
 
 
 def test_overhead_is_the_distance_of_two_starts_less_the_busiest_task() -> None:
-    overhead = BatchOverhead()
+    model = BatchModel()
     at = 100.0
     for batch in range(6):
-        overhead.started(run="r", batch=batch, at=at + 0.05)
-        overhead.started(run="r", batch=batch, at=at)
-        overhead.worked(run="r", batch=batch, task=1, busy=0.8)
-        overhead.worked(run="r", batch=batch, task=2, busy=1.0)
+        model.started(run="r", batch=batch, at=at + 0.05)
+        model.started(run="r", batch=batch, at=at)
+        model.worked(run="r", batch=batch, task=1, busy=0.8)
+        model.worked(run="r", batch=batch, task=2, busy=1.0)
         at += 1.35
-    assert overhead.value == pytest.approx(0.35)
+    assert model.overhead == pytest.approx(0.35)
+    assert model.parallelism == pytest.approx(1.8)
 
 
 def test_batches_that_do_not_follow_each_other_are_not_compared() -> None:
-    overhead = BatchOverhead()
+    model = BatchModel()
     for batch in (0, 5, 10, 15, 20):
-        overhead.started(run="r", batch=batch, at=float(batch))
-        overhead.worked(run="r", batch=batch, task=1, busy=0.1)
-    assert overhead.value is None
+        model.started(run="r", batch=batch, at=float(batch))
+        model.worked(run="r", batch=batch, task=1, busy=0.1)
+    assert model.overhead is None
 
 
 def test_a_slots_share_of_work_is_what_the_overhead_leaves_at_that_response_time() -> None:

@@ -24,7 +24,9 @@ def governor(degrade: Degrade = Degrade.CLOSED, *, law: bool = True) -> Governor
 
 def engine(*, heard: bool = True, worked: int = 100) -> EnginePeriod:
     done = worked if heard else 0
-    return EnginePeriod(heard=heard, finished=done, worked=done, busy=done * 0.01, slots=4, overhead=0.3)
+    return EnginePeriod(
+        heard=heard, finished=done, worked=done, busy=done * 0.01, slots=4, overhead=0.3, parallelism=3.8
+    )
 
 
 def steps(g: Governor[int], begin: float, end: float, seen: PartitionPeriod, e: EnginePeriod) -> Budget:
