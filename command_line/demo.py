@@ -14,7 +14,7 @@ from command_line.endings import ends_in_one_line
 def demo(
     seconds: Annotated[
         float, typer.Option(min=8, help="Length of the load in each of the two runs: calm, surge, calm.")
-    ] = 60.0,
+    ] = 48.0,
     target: Annotated[float, typer.Option(min=0.1, help="Target response time in seconds.")] = 2.0,
     trace: Annotated[
         Path | None, typer.Option(help="Play a recorded arrival trace (csv or csv.gz) instead of the three phases.")
@@ -29,7 +29,7 @@ def demo(
 ) -> None:
     """Watch a real Kafka and a real Spark job under a surge of twice their capacity.
 
-    Starts a broker, the reference job (four slots, 10 ms per record), a load generator and a gateway; then the
+    Starts a broker, the reference job (four slots, 20 ms per record), a load generator and a gateway; then the
     same load once more without shedding; then compares both, as measured by a reader of the result topic that
     knows nothing of the gateway. Takes about four minutes, needs Java, leaves nothing behind but the figure.
     """
@@ -75,16 +75,17 @@ def _table(result: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console()
-    table = Table(title=f"target {result['target_s']:g} s, times by arrival")
-    for column in ("", "mean", "p50", "p95", "p99", "max", "later than target", "lost"):
-        table.add_column(column, justify="left" if not column else "right")
+    table = Table(title=f"response times by arrival, target {result['target_s']:g} s")
+    table.add_column("shedding, phase", no_wrap=True)
+    for column in ("mean", "p50", "p95", "p99", "max", "late", "lost"):
+        table.add_column(column, justify="right", no_wrap=True)
     for run in ("with", "without"):
         for phase in ("calm1", "surge", "calm2", "all"):
             m = result[run][phase]
-            late = f"{100 * m['delayed'] / m['count']:.1f} %" if m["count"] else "–"
-            lost = "–" if m["loss"] is None else f"{100 * m['loss']:.1f} %"
+            late = f"{100 * m['delayed'] / m['count']:.0f}%" if m["count"] else "–"
+            lost = "–" if m["loss"] is None else f"{100 * m['loss']:.0f}%"
             times = [_time(m[name], result["target_s"]) for name in ("mean_s", "p50_s", "p95_s", "p99_s", "max_s")]
-            table.add_row(f"{run} shedding, {phase}", *times, late, lost, end_section=phase == "all")
+            table.add_row(f"{run}, {phase}", *times, late, lost, end_section=phase == "all")
     console.print(table)
     accounting = result["accounting"]
     console.print(
@@ -101,4 +102,4 @@ def _table(result: dict[str, Any]) -> None:
 def _time(seconds: float | None, target: float) -> str:
     if seconds is None:
         return "–"
-    return f"[{'red' if seconds > target else 'green'}]{seconds:.2f} s[/]"
+    return f"[{'red' if seconds > target else 'green'}]{seconds:.2f}s[/]"

@@ -23,7 +23,7 @@ def ends_in_one_line(command: Callable[P, R]) -> Callable[P, R]:
         except Exception as error:
             if not _is_expected(error):
                 raise
-            print(f"spillway: {error}", file=sys.stderr)
+            print(f"spillway: {_text(error)}", file=sys.stderr)
             raise typer.Exit(1) from None
 
     return wrapped
@@ -34,10 +34,19 @@ def _is_expected(error: Exception) -> bool:
     expected = {
         "gateway.errors": ("SettingError", "ClusterError"),
         "embedded.errors": ("EmbeddedError",),
-        "spark_job.errors": ("JobError",),
+        "spark_job.errors": ("JobError", "SettingError"),
+        "confluent_kafka": ("KafkaException",),
     }
     return any(
         module in sys.modules and isinstance(error, getattr(sys.modules[module], name))
         for module, names in expected.items()
         for name in names
     )
+
+
+def _text(error: Exception) -> str:
+    """librdkafka's errors keep their text one level down."""
+    for inner in error.args[:1]:
+        if hasattr(inner, "str"):
+            return f"kafka: {inner.str()}"
+    return str(error)

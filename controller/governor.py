@@ -22,7 +22,7 @@ Key = TypeVar("Key", bound=Hashable)
 _SATURATED = 0.75  # of the set point: a backlog above it means that the engine works as fast as it can
 # The model says what the engine could do at the set point; what it did lately bounds how far that is believed.
 _BELIEVED = 1.25
-_NEWEST = 0.5  # weight of the newest period in a partition's offered load
+_NEWEST = 0.2  # weight of the newest period in a partition's offered load: shares must not follow every swing
 
 
 class Degrade(StrEnum):
@@ -104,7 +104,8 @@ class Governor(Generic[Key]):
             budget = replace(self._law.step(seen), limit=peak * seen.headroom)
             share = slot_share(engine.overhead, seen.set_point)
             slot_limit = peak * share
-            fits = sum(offered.values()) <= share * engine.slots and max(offered.values(), default=0.0) <= share
+            offered_now = seen.arrival_rate * seen.cost
+            fits = offered_now <= share * engine.slots and max(offered.values(), default=0.0) <= share
             # A law that regulates growth sheds at the swings of a micro-batch engine's queue even while all fits.
             if self._settings.guarded and fits and seen.backlog < seen.set_point:
                 budget = replace(budget, rate=UNLIMITED, reason=Reason.ON_TARGET)

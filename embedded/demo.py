@@ -22,16 +22,16 @@ PHASES = ("calm1", "surge", "calm2")
 WARM_UP = "warmup"
 
 _CALM, _SURGE = 0.5, 2.0  # of capacity
-_WARM_UP_SECONDS = 4.0
+_WARM_UPS = (f"{WARM_UP}=4x0.25", f"{WARM_UP}=6x0.5")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoPlan:
     target_s: float = 2.0
-    seconds: float = 60.0  # of load, in each of the two runs
+    seconds: float = 48.0  # of load, in each of the two runs
     slots: int = 4
     partitions: int = 4
-    cost_s: float = 0.010
+    cost_s: float = 0.020
     trace: Path | None = None
     one_partition: bool = False  # all load on the first partition
     seed: int = 1
@@ -133,12 +133,11 @@ def _run_once(name: str, plan: DemoPlan, servers: str, *, folder: Path, say: Say
 
 def _warm_up(plan: DemoPlan, pipeline: Pipeline) -> None:
     """Spark's first batches take seconds, whatever is in them; they are not what the demo is about."""
-    load = pipeline.start_load(
-        "--rate", str(plan.capacity), "--phase", f"{WARM_UP}={_WARM_UP_SECONDS:g}x0.25", "--seed", str(plan.seed)
-    )
-    if code := load.wait(60):
-        raise EmbeddedError(f"the load generator ended with {code}: {load.tail(1)}")
-    wait_until(pipeline.drained, within=120, what="the warm-up's records were not worked through")
+    for phase in _WARM_UPS:
+        load = pipeline.start_load("--rate", str(plan.capacity), "--phase", phase, "--seed", str(plan.seed))
+        if code := load.wait(60):
+            raise EmbeddedError(f"the load generator ended with {code}: {load.tail(1)}")
+        wait_until(pipeline.drained, within=120, what="the warm-up's records were not worked through")
 
 
 def _play(name: str, plan: DemoPlan, pipeline: Pipeline, watch: Watch, show: Show) -> list[float]:

@@ -22,8 +22,8 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
         result["capacity_per_s"], color=_WITHOUT, linestyle=":", label="what the job manages, without shedding"
     )
     rates.set_ylabel("records per second")
-    rates.set_ylim(bottom=0)
-    rates.legend(loc="upper right", frameon=False)
+    rates.set_ylim(0, 1.35 * max([bin["offered"] for bin in shed], default=1))
+    rates.legend(loc="upper center", ncols=3, frameon=False)
 
     responses.plot(*_columns(kept, "mean_s"), color=_WITHOUT, label="without shedding")
     responses.plot(*_columns(shed, "mean_s"), color=_WITH, label="with shedding")

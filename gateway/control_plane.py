@@ -42,7 +42,7 @@ class ControlPlane:
         )
         self._producer = Producer(
             {
-                "linger.ms": 0,
+                "linger.ms": 5,  # a period's messages in one request
                 "reconnect.backoff.max.ms": 2_000,
                 **settings.client_properties(),
                 "client.id": f"{settings.replica}-control",

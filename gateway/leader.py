@@ -38,6 +38,11 @@ class Leader:
         self._sums = _sums(feedback)
         self._reason: Reason | None = None
 
+    def begin(self) -> None:
+        """Start leading: what the topics told of the time before is state, not something that happened now."""
+        self._sums = _sums(self._feedback)
+        self._counted = dict(self._latest)
+
     def report(self, report: Report) -> None:
         self._latest[TopicPartition(report.topic, report.partition)] = report
 

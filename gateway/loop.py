@@ -204,7 +204,7 @@ class Loop:
                 continue
             if not owned.account.balanced:
                 log.error("%s: arrived ≠ admitted + shed + parked: %s", owned.source, owned.account)
-            if owned.settled > owned.committed:
+            if owned.settled > owned.committed or (wait and owned.settled >= 0):  # an earlier one may have failed
                 positions[owned.source] = owned.settled
                 owned.committed = owned.settled
         self._source.commit(positions, wait=wait)

@@ -73,7 +73,7 @@ class Service:
     def _run(self, leadership: Leadership) -> None:
         period = self._settings.controller.period_seconds
         report_at = step_at = commit_at = time.monotonic()
-        sequence = 0
+        sequence, led = 0, None  # the epoch under which this replica has begun to lead
         while not self._stop:
             self._loop.turn()
             self._plane.poll()
@@ -88,7 +88,11 @@ class Service:
                 report_at = now + period / 2
             if now >= step_at:
                 step_at = max(step_at + period, now)
-                if (epoch := leadership.epoch) is not None:
+                epoch = leadership.epoch
+                if epoch is not None and epoch != led:
+                    self._leader.begin()
+                led = epoch
+                if epoch is not None:
                     sequence += 1
                     for target, budget in self._leader.step(now).items():
                         self._plane.publish_budget(
