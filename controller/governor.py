@@ -22,6 +22,10 @@ Key = TypeVar("Key", bound=Hashable)
 _SATURATED = 0.75  # of the set point: a backlog above it means that the engine works as fast as it can
 # The model says what the engine could do at the set point; what it did lately bounds how far that is believed.
 _BELIEVED = 1.25
+# While all fits, inflow may exceed what the engine can do by so much, in bursts of up to a second: a surge that
+# begins must not fill the whole backlog at once, or its first records wait for two batches.
+_BURST = 1.3
+_SLOWEST_TRIM = 0.6  # responses above the set point lower the headroom, by no more than this
 _NEWEST = 0.2  # weight of the newest period in a partition's offered load: shares must not follow every swing
 
 
@@ -62,6 +66,7 @@ class EnginePeriod:
     finished: int
     worked: int  # repeated work included
     busy: float
+    response: float | None  # mean response time of what was finished; None without any
     slots: int
     overhead: float | None  # of a batch, seconds; None while unknown
     parallelism: float | None  # slots that batches keep busy; None while unknown
@@ -78,6 +83,7 @@ class Governor(Generic[Key]):
         self.seen: Observation | None = None  # what the law was last told; None while it was not asked
         self._rates: dict[Key, float] = {}  # records per second, by partition, fading
         self._at: float | None = None
+        self._response = 0.0  # mean response time, fading
         self._silent = 0.0  # saturated seconds since the engine was last heard
         self._heard: float | None = None  # when feedback last came, or was not owed
 
@@ -108,7 +114,8 @@ class Governor(Generic[Key]):
             fits = offered_now <= share * engine.slots and max(offered.values(), default=0.0) <= share
             # A law that regulates growth sheds at the swings of a micro-batch engine's queue even while all fits.
             if self._settings.guarded and fits and seen.backlog < seen.set_point:
-                budget = replace(budget, rate=UNLIMITED, reason=Reason.ON_TARGET)
+                rate = _BURST * share * engine.slots
+                budget = replace(budget, rate=rate, period=2.0, reason=Reason.ON_TARGET)
         return split(budget, offered, slot_limit=slot_limit, guarded=self._settings.guarded)
 
     def _observe(
@@ -145,7 +152,13 @@ class Governor(Generic[Key]):
         if engine.parallelism is None:
             return lately
         model = engine.parallelism * slot_share(engine.overhead, self._settings.set_point)
-        return min(model, _BELIEVED * lately)
+        return min(model, _BELIEVED * lately) * self._trim(engine)
+
+    def _trim(self, engine: EnginePeriod) -> float:
+        """Below 1 while responses are measured above the set point: the model is only a model."""
+        if engine.response is not None:
+            self._response += 0.4 * (engine.response - self._response)
+        return max(_SLOWEST_TRIM, min(1.0, 1.05 * self._settings.set_point / max(self._response, 1e-9)))
 
     def _without_law(self, now: float, outstanding: int, engine: EnginePeriod) -> Budget | None:
         """The budget where no law can give one; None when the law can."""

@@ -15,9 +15,8 @@ def split(budget: Budget, offered: Mapping[Key, float], *, slot_limit: float, gu
     """Budgets by partition. ``slot_limit``: outstanding work that one slot finishes within the set point.
 
     A partition's records are worked through one after another by one task, so a hot partition drains at
-    one slot whatever the rest of the engine does. While everything offered fits, a guarded gate needs no
-    rate: the law's rate says how fast the queue may grow, a partition's share of it would shed at random
-    fluctuations, and the limit on outstanding work is enforced anyway.
+    one slot whatever the rest of the engine does. While everything offered fits, a guarded partition gets at
+    least an even share, or random fluctuations between partitions would be shed.
     """
     if not offered:
         return {}
@@ -30,7 +29,7 @@ def split(budget: Budget, offered: Mapping[Key, float], *, slot_limit: float, gu
         room = max(share, even) if relaxed else share
         parts[key] = replace(
             budget,
-            rate=UNLIMITED if relaxed or budget.rate == UNLIMITED else budget.rate * share,
+            rate=UNLIMITED if budget.rate == UNLIMITED else budget.rate * room,
             offered=load,
             limit=UNLIMITED if budget.limit == UNLIMITED else min(budget.limit * room, slot_limit),
         )

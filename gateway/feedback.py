@@ -21,9 +21,10 @@ class Feedback:
         self.worked = 0  # tuples, repeated work included
         self.busy = 0.0  # engine-seconds
         self.responses: Counter[int] = Counter()  # see protocol.histogram
+        self.response_sum = 0.0  # seconds, of the tuples counted in responses
         self.messages = 0
         self.foreign = 0
-        self._seen_responses: dict[tuple[str, int, str, int], Mapping[str, int]] = {}
+        self._seen_responses: dict[tuple[str, int, str, int], tuple[Mapping[str, int], float]] = {}
 
     def absorb(self, message: BatchStarted | Progress) -> None:
         if message.topic not in self._topics:
@@ -57,10 +58,11 @@ class Feedback:
     def _count_responses(self, message: Progress) -> None:
         """Histograms are cumulative within an attempt: only what is new since its last report counts."""
         attempt = (message.run, message.task, message.topic, message.partition)
-        before = self._seen_responses.get(attempt, {})
+        before, sum_before = self._seen_responses.get(attempt, ({}, 0.0))
+        self.response_sum += message.response_sum_s - sum_before
         for index, count in message.responses.items():
             self.responses[int(index)] += count - before.get(index, 0)
         if message.done:
             self._seen_responses.pop(attempt, None)
         else:
-            self._seen_responses[attempt] = message.responses
+            self._seen_responses[attempt] = (message.responses, message.response_sum_s)

@@ -75,12 +75,15 @@ class Leader:
     def _engine_period(self) -> EnginePeriod:
         sums, before = _sums(self._feedback), self._sums
         self._sums = sums
-        messages, finished, worked, busy = (now - then for now, then in zip(sums, before, strict=True))
+        messages, finished, worked, busy, answered, response_sum = (
+            now - then for now, then in zip(sums, before, strict=True)
+        )
         return EnginePeriod(
             heard=messages > 0,
             finished=int(finished),
             worked=int(worked),
             busy=busy,
+            response=response_sum / answered if answered else None,
             slots=self._feedback.slots,
             overhead=self._feedback.batches.overhead,
             parallelism=self._feedback.batches.parallelism,
@@ -107,5 +110,6 @@ def load_manager(settings: ControllerSettings) -> LoadManager | None:
     return Ctrl(gains(*settings.poles, settings.gain_a))
 
 
-def _sums(feedback: Feedback) -> tuple[float, float, float, float]:
-    return feedback.messages, feedback.finished, feedback.worked, feedback.busy
+def _sums(feedback: Feedback) -> tuple[float, ...]:
+    answered = feedback.responses.total()
+    return feedback.messages, feedback.finished, feedback.worked, feedback.busy, answered, feedback.response_sum

@@ -54,7 +54,7 @@ def simulate(
     }
     admitted, seen_finished = [0] * count, [0] * count
     arrived_now, admitted_now, shed_now = [0] * count, [0] * count, [0] * count
-    finished, busy = 0, 0.0
+    finished, busy, waited = 0, 0.0, 0.0
     model, modelled = BatchModel(), 0
     fresh: list[Result] = []
     next_feedback, next_step = FEEDBACK, settings.period
@@ -71,6 +71,7 @@ def simulate(
             for result in fresh:
                 seen_finished[result.partition] += 1
             finished += len(fresh)
+            waited += sum(result.finished - result.arrived for result in fresh)
             fresh = []
         polled: list[list[tuple[float, float]]] = [[] for _ in range(count)]
         while position < len(arrivals) and arrivals[position][0] <= at:
@@ -116,6 +117,7 @@ def simulate(
                 finished=finished,
                 worked=finished,
                 busy=busy if finished else 0.0,
+                response=waited / finished if finished else None,
                 slots=engine.slots,
                 overhead=model.overhead,
                 parallelism=model.parallelism,
@@ -123,6 +125,6 @@ def simulate(
             budgets = governor.step(at, periods, engine_period)
             if finished:
                 busy = 0.0
-            finished = 0
+            finished, waited = 0, 0.0
             arrived_now, admitted_now, shed_now = [0] * count, [0] * count, [0] * count
     return Run(offered=len(arrivals), admitted=sum(admitted), results=tuple(engine.results))

@@ -1,5 +1,7 @@
 """The governor: cold start, silence, and handing the law what it needs."""
 
+import dataclasses
+
 import pytest
 
 from controller.budget import UNLIMITED, Budget, Reason
@@ -25,7 +27,14 @@ def governor(degrade: Degrade = Degrade.CLOSED, *, law: bool = True) -> Governor
 def engine(*, heard: bool = True, worked: int = 100) -> EnginePeriod:
     done = worked if heard else 0
     return EnginePeriod(
-        heard=heard, finished=done, worked=done, busy=done * 0.01, slots=4, overhead=0.3, parallelism=3.8
+        heard=heard,
+        finished=done,
+        worked=done,
+        busy=done * 0.01,
+        response=1.0 if done else None,
+        slots=4,
+        overhead=0.3,
+        parallelism=3.8,
     )
 
 
@@ -86,9 +95,20 @@ def test_without_a_law_everything_passes() -> None:
     assert (budget.rate, budget.limit, budget.reason) == (UNLIMITED, UNLIMITED, Reason.PASS_THROUGH)
 
 
-def test_a_short_queue_is_guarded_but_not_rationed() -> None:
+def test_what_fits_is_not_rationed_but_a_surge_finds_a_bound() -> None:
     g = governor()
-    short = PartitionPeriod(arrived=100, admitted=100, shed=0, outstanding=20)
-    budget = steps(g, 0.0, 3.0, short, engine())
-    assert budget.rate == UNLIMITED
+    short = PartitionPeriod(arrived=20, admitted=20, shed=0, outstanding=20)
+    budget = steps(g, 0.0, 3.0, short, engine(worked=20))
+    assert budget.reason is Reason.ON_TARGET
+    assert 2 * budget.offered < budget.rate < 4 * 1.3
     assert budget.limit < UNLIMITED
+
+
+def test_responses_above_the_set_point_lower_the_headroom_that_is_believed() -> None:
+    slow, fast = governor(), governor()
+    late = dataclasses.replace(engine(), response=3.0)
+    steps(fast, 0.0, 5.0, BUSY, engine())
+    steps(slow, 0.0, 5.0, BUSY, late)
+    assert fast.seen is not None
+    assert slow.seen is not None
+    assert slow.seen.headroom < 0.7 * fast.seen.headroom
