@@ -270,19 +270,7 @@ def summary(plan: DemoPlan, results: Mapping[str, RunResult]) -> dict[str, Any]:
 
 
 def _by_phase(measurement: Measurement) -> dict[str, Any]:
-    nothing = M(
-        count=0,
-        mean_s=None,
-        p50_s=None,
-        p95_s=None,
-        p99_s=None,
-        max_s=None,
-        violation_s=0.0,
-        delayed=0,
-        overshoot_s=0.0,
-        loss=None,
-    )
     return {
-        **{phase: asdict(measurement.phases.get(phase, nothing)) for phase in PHASES},
+        **{phase: asdict(measurement.phases.get(phase, M())) for phase in PHASES},
         "all": asdict(measurement.all),
     }

@@ -33,16 +33,16 @@ class Samples:
 class M:
     """Response times y of the records with a result against the target D; None where there is none."""
 
-    count: int  # records with a result
-    mean_s: float | None
-    p50_s: float | None
-    p95_s: float | None
-    p99_s: float | None
-    max_s: float | None
-    violation_s: float  # Σ (y − D)+
-    delayed: int  # records beyond D
-    overshoot_s: float  # max (y − D)+
-    loss: float | None  # share of the raw records that have no result
+    count: int = 0  # records with a result
+    mean_s: float | None = None
+    p50_s: float | None = None
+    p95_s: float | None = None
+    p99_s: float | None = None
+    max_s: float | None = None
+    violation_s: float = 0.0  # Σ (y − D)+
+    delayed: int = 0  # records beyond D
+    overshoot_s: float = 0.0  # max (y − D)+
+    loss: float | None = None  # share of the raw records that have no result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,18 +142,7 @@ def _summary(samples: Samples, chosen: NDArray[np.bool_], target_s: float) -> M:
     response = np.maximum(samples.answered_s[answered] - samples.arrived_s[answered], 0.0)
     loss = 1.0 - len(response) / offered if offered else None
     if not len(response):
-        return M(
-            count=0,
-            mean_s=None,
-            p50_s=None,
-            p95_s=None,
-            p99_s=None,
-            max_s=None,
-            violation_s=0.0,
-            delayed=0,
-            overshoot_s=0.0,
-            loss=loss,
-        )
+        return M(loss=loss)
     beyond = np.maximum(response - target_s, 0.0)
     p50, p95, p99 = (float(value) for value in np.quantile(response, [0.5, 0.95, 0.99]))
     return M(

@@ -295,3 +295,18 @@ def test_several_raw_topics_each_go_to_their_own_processing_topic(make: Make, fr
     await_count(first, second.processing, 1)
     assert [m.value() for m in read(first, first.processing)] == [b"a"]
     assert [m.value() for m in read(first, second.processing)] == [b"b"]
+
+
+def test_a_second_gateway_takes_partitions_over_and_nothing_is_lost(make: Make) -> None:
+    pipeline = make(PASS_THROUGH, partitions=4)
+    produce(pipeline, pipeline.raw, [{"value": b"%d" % i, "partition": i % 4} for i in range(1_000)])
+    pipeline.start_gateway()
+    pipeline.await_gateways()
+    produce(pipeline, pipeline.raw, [{"value": b"%d" % i, "partition": i % 4} for i in range(1_000)])
+    await_count(pipeline, pipeline.processing, 2_000)
+    pipeline.gateways[0].stop()
+    produce(pipeline, pipeline.raw, [{"value": b"%d" % i, "partition": i % 4} for i in range(1_000)])
+    await_count(pipeline, pipeline.processing, 3_000)
+    report = verify(_no_result(pipeline))
+    assert report.ok, report.complaints
+    assert report.raw == report.admitted == 3_000
