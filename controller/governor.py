@@ -83,6 +83,7 @@ class Governor(Generic[Key]):
         self.seen: Observation | None = None  # what the law was last told; None while it was not asked
         self._rates: dict[Key, float] = {}  # records per second, by partition, fading
         self._at: float | None = None
+        self._outstanding = 0.0  # fading
         self._response = 0.0  # mean response time, fading
         self._silent = 0.0  # saturated seconds since the engine was last heard
         self._heard: float | None = None  # when feedback last came, or was not owed
@@ -138,11 +139,16 @@ class Governor(Generic[Key]):
             arrived=sum(seen.arrived for seen in partitions.values()),
             admitted=sum(seen.admitted for seen in partitions.values()),
             finished=engine.finished,
-            outstanding=outstanding,
+            outstanding=self._smooth(outstanding),
             cost=cost,
             headroom=self._settings.headroom or self._measured_headroom(engine),
             set_point=self._settings.set_point,
         )
+
+    def _smooth(self, outstanding: int) -> int:
+        """Half of the swing that a batch engine's queue makes within a batch is no news to the law."""
+        self._outstanding += 0.5 * (outstanding - self._outstanding)
+        return round(self._outstanding)
 
     def _measured_headroom(self, engine: EnginePeriod) -> float:
         """What the engine can do *at the set point*: longer batches spend less of their time on overhead, so the
