@@ -36,7 +36,7 @@ class ControlPlane:
                 "group.id": f"{settings.pipeline}-control",
                 "client.id": f"{settings.replica}-control",
                 "enable.auto.commit": False,
-                "error_cb": _ignore,
+                "error_cb": said_elsewhere,
             },
             logger=log,
         )
@@ -48,7 +48,7 @@ class ControlPlane:
                 "client.id": f"{settings.replica}-control",
                 "acks": 1,
                 "message.timeout.ms": 5_000,  # an old budget is worth less than none
-                "error_cb": _ignore,
+                "error_cb": said_elsewhere,
             },
             logger=log,
         )
@@ -120,5 +120,5 @@ class ControlPlane:
         self._consumer.close()
 
 
-def _ignore(error: Any) -> None:
+def said_elsewhere(error: Any) -> None:
     """The data path's clients report the same broker; once is enough."""

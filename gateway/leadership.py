@@ -5,6 +5,7 @@ import time
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from gateway.control_plane import said_elsewhere
 from gateway.kafka_source import consumer_properties
 from gateway.settings import Settings
 from protocol.encoding import encode
@@ -19,7 +20,7 @@ class Leadership:
         self._replica = settings.replica
         self._topic = Topics(settings.pipeline).leader
         self._epoch: int | None = None
-        properties = consumer_properties(settings, _ignore)
+        properties = consumer_properties(settings, said_elsewhere)
         properties["group.id"] = f"{settings.pipeline}-leader"
         properties["client.id"] = f"{settings.replica}-leader"
         properties.pop("group.instance.id", None)
@@ -61,7 +62,3 @@ class Leadership:
 
     def close(self) -> None:
         self._consumer.close()
-
-
-def _ignore(error: KafkaError) -> None:
-    """The data path's clients report the same broker; once is enough."""
